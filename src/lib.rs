@@ -20,6 +20,8 @@ mod sweeper;
 #[cfg(feature = "std")]
 mod key_map;
 #[cfg(feature = "std")]
+mod limits;
+#[cfg(feature = "std")]
 mod overflow;
 #[cfg(feature = "std")]
 mod slots;

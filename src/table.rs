@@ -27,18 +27,12 @@ use std::boxed::Box;
 use crate::cell::{Retire, StateCell};
 use crate::decision::{Decision, Reason, RetryAfter};
 use crate::key_map::{Found, KeyMap, Pinned};
+use crate::limits::{EXAMINED_PER_INSERT, EXAMINED_WHEN_FULL};
 use crate::overflow::Overflow;
 use crate::rate::Rate;
 use crate::slots::{Slot, Slots, Tag};
 use crate::state::Level;
 use crate::sync::{AtomicU64, CachePadded, Ordering};
-
-/// Other buckets that the insertion of a new one examines, to retire those that are full. Two, so
-/// that the hand goes round faster than the table can grow.
-pub(crate) const EXAMINED_PER_INSERT: u32 = 2;
-
-/// Other buckets that a new key examines for room when there is none.
-pub(crate) const EXAMINED_WHEN_FULL: u32 = 8;
 
 pub(crate) struct Table<K> {
     map: KeyMap<K>,
