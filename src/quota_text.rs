@@ -131,6 +131,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
+#[cfg(feature = "serde")]
 pub(crate) fn parse_period(text: &str) -> Result<Duration, QuotaError> {
     let mut scanner = Scanner { rest: text, at: 0 };
     let period = scanner.period()?;
