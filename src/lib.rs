@@ -66,5 +66,5 @@ pub use {builder::Builder, limiter::RateLimiter, overflow::Overflow};
 
 /// The guide, rendered from `docs/GUIDE.md`.
 #[doc = include_str!("../docs/GUIDE.md")]
-#[cfg(doc)]
+#[cfg(any(doc, doctest))]
 pub mod guide {}
