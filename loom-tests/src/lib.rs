@@ -18,7 +18,7 @@ mod bucket;
 mod builder;
 #[path = "../../src/cell.rs"]
 mod cell;
-#[path = "../../src/clock.rs"]
+#[path = "../../src/clock/mod.rs"]
 mod clock;
 #[path = "../../src/decision.rs"]
 mod decision;
