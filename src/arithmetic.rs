@@ -20,11 +20,12 @@ impl Rate {
     #[must_use]
     pub(crate) fn refill(&self, level: Level, now: u64) -> Level {
         let Some(elapsed) = now.checked_sub(level.tick) else { return level };
-        let units = elapsed >> self.shift;
+        // The branch is free; a division by 1 would not be.
+        let units = if self.unit == 1 { elapsed } else { elapsed / self.unit };
         // Saturation is exact: whatever is above the capacity is cut off here.
         let credits =
             units.saturating_mul(self.per_unit).saturating_add(level.credits).min(self.capacity);
-        let counted = units << self.shift;
+        let counted = units * self.unit;
         // A part of a unit is left only where the quota is not exact. It stays uncounted, and its
         // time with it, so that nothing is lost by polling. But a bucket that this part would have
         // filled must not carry it past the clamp: time spent full earns nothing.
@@ -51,20 +52,20 @@ impl Rate {
         self.refill(Level { credits, ..level }, now)
     }
 
-    /// The first tick at which this level holds the price; None if no tick is late enough.
+    /// The first tick at which this level holds the price: 0 if it holds it already, whatever the
+    /// time; None if no tick is late enough.
     #[inline]
     #[must_use]
     pub(crate) fn due(&self, level: Level, price: u64) -> Option<u64> {
         let missing = price.saturating_sub(level.credits);
         if missing == 0 {
-            return Some(level.tick);
+            return Some(0);
         }
         if self.per_unit == 0 || price > self.capacity {
             return None;
         }
         let units = u128::from(missing.div_ceil(self.per_unit));
-        // Below 2^120: both factors are below 2^60.
-        let wait = u64::try_from(units << self.shift).ok()?;
+        let wait = u64::try_from(units * u128::from(self.unit)).ok()?;
         level.tick.checked_add(wait)
     }
 

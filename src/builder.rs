@@ -1,10 +1,10 @@
 //! How a limiter is put together.
 
-use core::hash::Hash;
+use core::hash::{BuildHasher, Hash};
 use core::marker::PhantomData;
 use std::hash::RandomState;
 
-use crate::clock::MonotonicClock;
+use crate::clock::{Clock, MonotonicClock};
 use crate::error::BuildError;
 use crate::limiter::RateLimiter;
 use crate::overflow::Overflow;
@@ -59,8 +59,8 @@ impl<K> Builder<K> {
 impl<K, C, S> Builder<K, C, S> {
     /// The most keys that have a bucket at the same time: 1 to `2^31 - 2`, by default 1,000,000.
     ///
-    /// Memory is taken as keys come, not in advance. For scale: a million `u64` keys take about
-    /// 80 MB (see the guide on how to measure it).
+    /// Memory is taken as keys come, not in advance: `scripts/bench --case memory` measures the
+    /// bytes per key.
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys;
         self
@@ -73,14 +73,14 @@ impl<K, C, S> Builder<K, C, S> {
     }
 
     /// The number of overflow buckets under [`Overflow::Share`]: 1 to `2^20`, by default 64.
-    /// Unused with other policies.
+    /// Unused with other policies. They are allocated at once, a cache line or two each.
     pub fn shared_buckets(mut self, buckets: usize) -> Self {
         self.shared_buckets = buckets;
         self
     }
 
     /// The clock; by default [`MonotonicClock`].
-    pub fn clock<D>(self, clock: D) -> Builder<K, D, S> {
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<K, D, S> {
         let Self { quota, max_keys, overflow, shared_buckets, clock: _, hasher, key } = self;
         Builder { quota, max_keys, overflow, shared_buckets, clock, hasher, key }
     }
@@ -89,7 +89,7 @@ impl<K, C, S> Builder<K, C, S> {
     ///
     /// A faster one is fine if it is seeded at random too (foldhash, ahash), or if nobody outside
     /// chooses the keys. All 64 bits of the hash must be good.
-    pub fn hasher<T>(self, hasher: T) -> Builder<K, C, T> {
+    pub fn hasher<T: BuildHasher>(self, hasher: T) -> Builder<K, C, T> {
         let Self { quota, max_keys, overflow, shared_buckets, clock, hasher: _, key } = self;
         Builder { quota, max_keys, overflow, shared_buckets, clock, hasher, key }
     }

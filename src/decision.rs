@@ -1,5 +1,6 @@
 //! The answer to "may this key spend this cost now?".
 
+use core::fmt;
 use core::time::Duration;
 
 use crate::cell::Acquire;
@@ -68,6 +69,28 @@ impl Decision {
         }
     }
 
+    /// The decision as a result, for `?`: a denial is an error.
+    ///
+    /// # Errors
+    /// [`Denied`] if the request was denied.
+    ///
+    /// ```
+    /// # use tollgate::{Quota, RateLimiter};
+    /// let limiter = RateLimiter::<String>::new(Quota::per_hour(1)?);
+    /// let allowed = limiter.try_acquire("alice").into_result()?;
+    /// assert_eq!(allowed.remaining(), 0);
+    /// let denied = limiter.try_acquire("alice").into_result().unwrap_err();
+    /// assert!(denied.to_string().starts_with("denied: too few tokens, retry after 3599."));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub const fn into_result(self) -> Result<Allowed, Denied> {
+        match self {
+            Self::Allowed(allowed) => Ok(allowed),
+            Self::Denied(denied) => Err(denied),
+        }
+    }
+
     /// The details of an admission.
     #[inline]
     #[must_use]
@@ -121,7 +144,7 @@ impl Decision {
 }
 
 /// Credits that become whole tokens only when asked: the division is not on the hot path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Tokens {
     credits: u64,
     per_token: u64,
@@ -139,6 +162,12 @@ impl Tokens {
             Some(tokens) => tokens,
             None => 0,
         }
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.whole().fmt(f)
     }
 }
 
@@ -170,7 +199,10 @@ impl Allowed {
 }
 
 /// A denial: nothing has been taken, and asking again makes nothing worse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// It is an error as well, for those who prefer [`Decision::into_result`].
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("denied: {reason}, {retry_after}")]
 pub struct Denied {
     left: Tokens,
     retry_after: RetryAfter,
@@ -216,6 +248,17 @@ pub enum Reason {
     SharedSpent,
 }
 
+/// `too few tokens` and the like.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Spent => "too few tokens",
+            Self::TableFull => "no room for a new key",
+            Self::SharedSpent => "no room for a new key, and too few tokens in the shared bucket",
+        })
+    }
+}
+
 /// How long to wait.
 ///
 /// ```
@@ -226,12 +269,22 @@ pub enum Reason {
 /// assert_eq!(wait.whole_seconds(), Some(2)); // for an HTTP Retry-After header
 /// assert_eq!(RetryAfter::Never.whole_seconds(), None);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RetryAfter {
     /// This long: exactly then, and not a nanosecond earlier.
     After(Duration),
     /// Waiting does not help: nothing is refilled, or not before the clock's 584 years end.
     Never,
+}
+
+/// `retry after 1.5s`, or `do not retry`.
+impl fmt::Display for RetryAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::After(wait) => write!(f, "retry after {wait:?}"),
+            Self::Never => f.pad("do not retry"),
+        }
+    }
 }
 
 impl RetryAfter {
@@ -280,8 +333,8 @@ impl RetryAfter {
 /// let _ = bucket.try_acquire_at(3, now)?;
 /// let peek = bucket.peek_at(now);
 /// assert_eq!((peek.available(), peek.capacity()), (2, 5));
-/// assert_eq!(peek.next_token(), RetryAfter::After(Duration::from_secs(12)));
-/// assert_eq!(peek.full(), RetryAfter::After(Duration::from_secs(36)));
+/// assert_eq!(peek.until_next_token(), RetryAfter::After(Duration::from_secs(12)));
+/// assert_eq!(peek.until_full(), RetryAfter::After(Duration::from_secs(36)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,14 +375,14 @@ impl Peek {
     /// for one that is not refilled.
     #[inline]
     #[must_use]
-    pub const fn next_token(&self) -> RetryAfter {
+    pub const fn until_next_token(&self) -> RetryAfter {
         self.next_token
     }
 
     /// The wait until the bucket is full: zero if it is.
     #[inline]
     #[must_use]
-    pub const fn full(&self) -> RetryAfter {
+    pub const fn until_full(&self) -> RetryAfter {
         self.full
     }
 }

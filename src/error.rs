@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use thiserror::Error;
 
-use crate::quota::{MAX_PERIOD, MAX_TOKENS};
+use crate::quota::{MAX_DAYS, MAX_TOKENS};
 
 /// Why a [`Quota`](crate::Quota) was refused. Nothing has been changed.
 ///
@@ -32,16 +32,16 @@ pub enum QuotaError {
         tokens: u64,
     },
     /// A period of no time.
-    #[error("the period is 0, it must be from 1 ns to {MAX_PERIOD:?}")]
+    #[error("the period is 0, it must be from 1 ns to {MAX_DAYS} days")]
     ZeroPeriod,
     /// A period above [`Quota::MAX_PERIOD`](crate::Quota::MAX_PERIOD).
-    #[error("a period of {period:?} is too long, it must be from 1 ns to {MAX_PERIOD:?}")]
+    #[error("a period of {period:?} is too long, it must be from 1 ns to {MAX_DAYS} days")]
     PeriodTooLong {
         /// The period that was asked for.
         period: Duration,
     },
     /// A bucket that can hold nothing.
-    #[error("the capacity (burst) is 0, it must be from 1 to {MAX_TOKENS}")]
+    #[error("the capacity (burst, allotment) is 0, it must be from 1 to {MAX_TOKENS}")]
     ZeroCapacity,
     /// A capacity above [`Quota::MAX_TOKENS`](crate::Quota::MAX_TOKENS).
     #[error("a capacity (burst) of {capacity} is too large, it must be from 1 to {MAX_TOKENS}")]
@@ -57,20 +57,6 @@ pub enum QuotaError {
         /// The initial tokens that were asked for.
         initial: u64,
         /// The capacity of the quota.
-        capacity: u64,
-    },
-    /// So large a capacity with so slow a refill that no rate within one part in `2^30` fits the
-    /// state word. Never with tokens and capacity up to `2^32`.
-    #[error(
-        "{tokens} tokens per {period:?} with a capacity of {capacity} cannot be counted to one part \
-         in 2^30; lower the capacity"
-    )]
-    NotRepresentable {
-        /// The tokens per period that were asked for.
-        tokens: u64,
-        /// The period that was asked for.
-        period: Duration,
-        /// The capacity that was asked for.
         capacity: u64,
     },
     /// A text that is not a quota.

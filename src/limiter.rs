@@ -246,8 +246,8 @@ impl<K: Hash + Eq, C: Clock, S: BuildHasher> RateLimiter<K, C, S> {
         Q: Hash + Eq + ?Sized,
     {
         let (rate, now) = (self.quota.rate(), now.as_nanos());
-        let level = self.table.level(key, self.hasher.hash_one(key));
-        Peek::new(level.unwrap_or_else(|| rate.start(now)), rate, now)
+        let level = self.table.level(key, self.hasher.hash_one(key), rate, now);
+        Peek::new(level, rate, now)
     }
 
     /// Gives `cost` tokens back, for a request that was admitted and then not served, and tells
@@ -282,9 +282,7 @@ impl<K: Hash + Eq, C: Clock, S: BuildHasher> RateLimiter<K, C, S> {
         Q: Hash + Eq + ?Sized,
     {
         let request = self.request(key, self.quota.price(cost)?, now);
-        let level = self.table.refund(key, request);
-        let level = level.unwrap_or_else(|| self.quota.rate().start(now.as_nanos()));
-        Ok(self.quota.rate().tokens(level.credits))
+        Ok(self.quota.rate().tokens(self.table.refund(key, request).credits))
     }
 
     /// Forgets the key, whatever its bucket holds, and tells whether it had one. If it returns, it

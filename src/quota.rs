@@ -1,12 +1,14 @@
 //! What is allowed: a capacity, and a refill of so many tokens per period.
 
+use core::fmt;
 use core::time::Duration;
 
 use crate::error::{CostError, QuotaError};
 use crate::rate::Rate;
 
 pub(crate) const MAX_TOKENS: u64 = 1 << 50;
-pub(crate) const MAX_PERIOD: Duration = Duration::from_secs(3653 * 24 * 60 * 60);
+pub(crate) const MAX_DAYS: u64 = 3653;
+pub(crate) const MAX_PERIOD: Duration = Duration::from_secs(MAX_DAYS * 24 * 60 * 60);
 
 /// A validated quota: a bucket's capacity (burst) and its refill.
 ///
@@ -35,7 +37,7 @@ pub(crate) const MAX_PERIOD: Duration = Duration::from_secs(3653 * 24 * 60 * 60)
 /// assert_eq!(quota.to_string(), "100/s burst 250");
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     tokens: u64,
     /// Nanoseconds; 0 for an allotment, whose `tokens` is 0 too.
@@ -165,7 +167,8 @@ impl Quota {
     /// The same refill with another capacity: the largest burst, and the largest cost.
     ///
     /// Over any time t a key is admitted at most `capacity + refill over t`. If
-    /// [`initial`](Self::initial) was not set, new buckets start full.
+    /// [`initial`](Self::initial) was not set below the capacity, new buckets start full. For an
+    /// allotment it replaces the number of tokens.
     ///
     /// # Errors
     /// `capacity` must be from 1 to [`MAX_TOKENS`](Self::MAX_TOKENS) and not below `initial`.
@@ -214,11 +217,7 @@ impl Quota {
         let (rate, exact) = if period == 0 {
             (Rate::without_refill(capacity, initial), true)
         } else {
-            Rate::new(tokens, period, capacity, initial).ok_or(QuotaError::NotRepresentable {
-                tokens,
-                period: Duration::from_nanos(period),
-                capacity,
-            })?
+            Rate::new(tokens, period, capacity, initial)
         };
         Ok(Self { tokens, period, capacity, initial, exact, rate })
     }
@@ -290,11 +289,8 @@ impl Quota {
         if self.period == 0 {
             return None;
         }
-        Some(EffectiveRate {
-            tokens: self.rate.per_unit,
-            nanos: (self.rate.per_token as u128) << self.rate.shift,
-            resolution: 1 << self.rate.shift,
-        })
+        let (tokens, nanos) = self.rate.in_lowest_terms();
+        Some(EffectiveRate { tokens, nanos, resolution: self.rate.unit })
     }
 
     /// What a cost is in credits.
@@ -313,6 +309,13 @@ impl Quota {
     #[inline]
     pub(crate) const fn rate(&self) -> &Rate {
         &self.rate
+    }
+}
+
+/// As the quota's text: `Quota(5/min burst 10)`.
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quota({self})")
     }
 }
 

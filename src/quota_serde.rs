@@ -13,16 +13,18 @@ use crate::quota_text::parse_period;
 const FIELDS: &[&str] = &["tokens", "period", "burst", "initial"];
 
 /// As its text (`"5/min burst 10"`) in formats for people; in binary ones as the struct of tokens,
-/// period in nanoseconds (0 for an allotment), burst and initial.
+/// period in nanoseconds (None for an allotment), burst and initial.
 impl Serialize for Quota {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
             return serializer.collect_str(self);
         }
-        let period = self.period().unwrap_or_default();
+        let nanos = |period: Duration| u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let period = self.period().map(nanos);
+        let tokens = if period.is_some() { self.tokens() } else { self.capacity() };
         let mut quota = serializer.serialize_struct("Quota", FIELDS.len())?;
-        quota.serialize_field("tokens", &self.tokens())?;
-        quota.serialize_field("period", &u64::try_from(period.as_nanos()).unwrap_or(u64::MAX))?;
+        quota.serialize_field("tokens", &tokens)?;
+        quota.serialize_field("period", &period)?;
         quota.serialize_field("burst", &self.capacity())?;
         quota.serialize_field("initial", &self.initial_tokens())?;
         quota.end()
@@ -35,37 +37,38 @@ impl Serialize for Quota {
 impl<'de> Deserialize<'de> for Quota {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            deserializer.deserialize_any(QuotaVisitor)
+            deserializer.deserialize_any(QuotaVisitor { is_for_people: true })
         } else {
-            deserializer.deserialize_struct("Quota", FIELDS, QuotaVisitor)
+            deserializer.deserialize_struct("Quota", FIELDS, QuotaVisitor { is_for_people: false })
         }
     }
 }
 
-struct QuotaVisitor;
+struct QuotaVisitor {
+    is_for_people: bool,
+}
 
 impl<'de> Visitor<'de> for QuotaVisitor {
     type Value = Quota;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a quota: a text such as \"5/min burst 10\" or a struct of tokens, period, burst, initial")
+        f.write_str(
+            "a quota: a text such as \"5/min burst 10\" or a struct of tokens, period, burst, initial",
+        )
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Quota, E> {
-        text.parse().map_err(|error| E::custom(format_args!("the quota {text:?} is wrong {error}")))
+        text.parse().map_err(|error| E::custom(format_args!("in the quota {text:?}: {error}")))
     }
 
+    /// Only binary formats write it so.
     fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Quota, A::Error> {
         let missing = |index| de::Error::invalid_length(index, &self);
         let tokens = fields.next_element()?.ok_or_else(|| missing(0))?;
-        let Period(period) = fields.next_element()?.ok_or_else(|| missing(1))?;
+        let period = fields.next_element::<Option<Period>>()?.ok_or_else(|| missing(1))?;
         let burst = fields.next_element()?.ok_or_else(|| missing(2))?;
         let initial = fields.next_element()?.ok_or_else(|| missing(3))?;
-        if period.is_zero() {
-            // An allotment is written with 0 tokens per period, and its number as the burst.
-            return assemble(burst, None, None, Some(initial));
-        }
-        assemble(tokens, Some(period), Some(burst), Some(initial))
+        assemble(tokens, period.map(|Period(period)| period), Some(burst), Some(initial))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Quota, A::Error> {
@@ -73,9 +76,14 @@ impl<'de> Visitor<'de> for QuotaVisitor {
         while let Some(field) = fields.next_key()? {
             match field {
                 Field::Tokens => set(&mut tokens, fields.next_value()?, "tokens")?,
-                Field::Period => {
+                Field::Period if self.is_for_people => {
                     let Period(value) = fields.next_value()?;
                     set(&mut period, value, "period")?;
+                }
+                Field::Period => {
+                    if let Some(Period(value)) = fields.next_value()? {
+                        set(&mut period, value, "period")?;
+                    }
                 }
                 Field::Burst => set(&mut burst, fields.next_value()?, "burst")?,
                 Field::Initial => set(&mut initial, fields.next_value()?, "initial")?,
@@ -99,6 +107,11 @@ fn assemble<E: de::Error>(
     burst: Option<u64>,
     initial: Option<u64>,
 ) -> Result<Quota, E> {
+    if period.is_none() && burst.is_some_and(|capacity| capacity != tokens) {
+        return Err(E::custom(
+            "`burst` without `period`: an allotment holds its `tokens`, no more",
+        ));
+    }
     let quota = || {
         let mut quota = match period {
             Some(period) => Quota::new(tokens, period)?,
@@ -139,9 +152,19 @@ impl<'de> Deserialize<'de> for Period {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Period, E> {
-                parse_period(text).map(Period).map_err(|error| {
-                    E::custom(format_args!("the period {text:?} is wrong {error}"))
-                })
+                parse_period(text)
+                    .map(Period)
+                    .map_err(|error| E::custom(format_args!("in the period {text:?}: {error}")))
+            }
+
+            // Some formats (TOML) know signed numbers only.
+            fn visit_i64<E: de::Error>(self, nanos: i64) -> Result<Period, E> {
+                let unsigned = u64::try_from(nanos);
+                self.visit_u64(unsigned.map_err(|_| {
+                    E::custom(format_args!(
+                        "a period of {nanos} ns is negative, it must be from 1 ns"
+                    ))
+                })?)
             }
 
             fn visit_u64<E: de::Error>(self, nanos: u64) -> Result<Period, E> {

@@ -7,13 +7,13 @@ use core::time::Duration;
 use crate::error::QuotaError;
 use crate::quota::Quota;
 
-const EXPECTED_COUNT: &str = "a whole number from 0 to 18446744073709551615, as in `5/min`";
+const EXPECTED_COUNT: &str = "a whole number that fits 64 bits, as in `5/min`, `10_000/day`, `11 per 2s` or `5/min burst 10`";
 const EXPECTED_PER: &str = "`/` or `per` and a period, as in `5/min` or `3 per 250ms`";
-const EXPECTED_UNIT: &str =
-    "a unit of time: ns, us, ms, s, min, h, d or w, as in `5/min` or `3 per 250ms`";
-const EXPECTED_PERIOD: &str = "a shorter period: it does not fit 64 bits of nanoseconds";
-const EXPECTED_OPTION: &str = "`burst` or `initial` (each at most once) with a number, or the end";
-const EXPECTED_INITIAL: &str = "`initial` (at most once) with a number, or the end";
+const EXPECTED_UNIT: &str = "a unit of time: ns, us, ms, s, min, h, d or w, as in `5/min` or `3 per 250ms` \
+                             (a month has no fixed length: say 30d)";
+const EXPECTED_PERIOD: &str = "a period of at most 3653 days";
+const EXPECTED_OPTION: &str = "`burst 10`, `initial 2` (each at most once) or the end; a period is one number and unit, as in `90min`";
+const EXPECTED_INITIAL: &str = "`initial 2` (at most once) or the end";
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -150,7 +150,7 @@ pub(crate) fn parse_period(text: &str) -> Result<Duration, QuotaError> {
 /// assert_eq!("5/min burst 10".parse::<Quota>()?, Quota::per_minute(5)?.burst(10)?);
 /// assert_eq!("5/min burst 0".parse::<Quota>(), Err(QuotaError::ZeroCapacity));
 /// let error = "5/min brust 10".parse::<Quota>().unwrap_err();
-/// assert!(error.to_string().starts_with("at byte 6: expected `burst` or `initial`"));
+/// assert!(error.to_string().starts_with("at byte 6: expected `burst 10`, `initial 2`"));
 /// # Ok::<(), QuotaError>(())
 /// ```
 impl FromStr for Quota {
@@ -206,7 +206,7 @@ impl FromStr for Quota {
     }
 }
 
-/// The shortest text from which the same quota is read back.
+/// A text from which the same quota is read back.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.period() {

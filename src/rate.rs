@@ -5,26 +5,26 @@
 //! nothing rounded.
 //!
 //! When `capacity * P` does not fit the 60 bits of a word, the rate is rounded *down* to a
-//! fraction `a/b` with a small enough `b`, and where nanoseconds are too fine for that, time is
-//! counted in units of `2^shift` nanoseconds. The loss is below one part in 2^30.
+//! fraction with a small enough denominator, and where nanoseconds are too fine for that, time is
+//! counted in larger units. The loss is below one part in 2^30.
 
 use crate::state::MAX_CREDITS;
 
 /// How finely the rate of an inexact quota is kept: it loses less than one part in `2^30`.
 const PRECISION_BITS: u32 = 30;
 
-/// A time unit is never above `2^60` ns (36 years), so that a shift is always in range.
-const MAX_SHIFT: u32 = 60;
+/// Units of `2^0` to `2^31` ns (2 s) are tried in turn, before one is made to measure.
+const MAX_SHIFT: u32 = PRECISION_BITS + 1;
 
 /// Credits per token, credits per unit of time, and the bounds in credits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rate {
     /// P: credits that make one token, at least 1.
     pub(crate) per_token: u64,
     /// N: credits that come in each unit of time. 0: nothing ever comes back.
     pub(crate) per_unit: u64,
-    /// A unit of time is `2^shift` nanoseconds: 0 where the quota is exact.
-    pub(crate) shift: u32,
+    /// Nanoseconds in a unit of time: 1 where the quota is exact, at least 1.
+    pub(crate) unit: u64,
     /// Credits of a full bucket, at most [`MAX_CREDITS`].
     pub(crate) capacity: u64,
     /// Credits of a new bucket, at most `capacity`.
@@ -34,42 +34,51 @@ pub(crate) struct Rate {
 impl Rate {
     /// A bucket that is never refilled: a token is one credit.
     pub(crate) const fn without_refill(capacity: u64, initial: u64) -> Self {
-        Self { per_token: 1, per_unit: 0, shift: 0, capacity, initial }
+        Self { per_token: 1, per_unit: 0, unit: 1, capacity, initial }
     }
 
-    /// The finest rate for `tokens` per `period` nanoseconds whose full bucket fits a word, and
-    /// whether it is exact. All arguments are at least 1, `capacity <= MAX_CREDITS` and
-    /// `initial <= capacity`. None: no rate within the promised precision fits.
-    pub(crate) fn new(
-        tokens: u64,
-        period: u64,
-        capacity: u64,
-        initial: u64,
-    ) -> Option<(Self, bool)> {
-        let largest_per_token = MAX_CREDITS / capacity;
-        (0..=MAX_SHIFT).find_map(|shift| {
-            let wanted = Fraction { num: u128::from(tokens) << shift, den: u128::from(period) };
-            let kept = wanted.largest_below(u128::from(largest_per_token))?;
-            if !wanted.is_near(kept) {
-                return None;
-            }
-            let per_token = u64::try_from(kept.den).ok()?;
-            let per_unit = u64::try_from(kept.num).ok()?;
-            let exact = shift == 0 && wanted.equals(kept);
-            let rate = Self {
-                per_token,
-                per_unit,
-                shift,
-                capacity: capacity * per_token,
-                initial: initial * per_token,
-            };
-            Some((rate, exact))
-        })
+    /// The rate of `tokens` per `period` nanoseconds whose full bucket fits a word, and whether it
+    /// is exact. All arguments are at least 1 and `initial <= capacity`; `tokens` and `capacity`
+    /// are at most `2^50` and `period` is below `2^59`, which keeps every product below `2^128`.
+    pub(crate) fn new(tokens: u64, period: u64, capacity: u64, initial: u64) -> (Self, bool) {
+        let wanted = Fraction { num: u128::from(tokens), den: u128::from(period) };
+        let largest = MAX_CREDITS / capacity;
+        let (per_token, per_unit, unit) = (0..=MAX_SHIFT)
+            .find_map(|shift| {
+                let in_unit = Fraction { num: wanted.num << shift, den: wanted.den };
+                let kept = in_unit.largest_below(u128::from(largest));
+                in_unit.is_near(kept).then_some((kept.den, kept.num, 1 << shift))
+            })
+            .unwrap_or_else(|| wanted.in_larger_units(u128::from(largest)));
+        let narrow = |wide: u128| u64::try_from(wide).unwrap_or(u64::MAX);
+        let per_token = narrow(per_token);
+        let rate = Self {
+            per_token,
+            per_unit: narrow(per_unit),
+            unit: narrow(unit),
+            capacity: capacity * per_token,
+            initial: initial * per_token,
+        };
+        let is_exact =
+            unit == 1 && wanted.equals(Fraction { num: per_unit, den: u128::from(per_token) });
+        (rate, is_exact)
     }
 
     /// The whole tokens in so many credits.
     pub(crate) const fn tokens(&self, credits: u64) -> u64 {
         credits / self.per_token
+    }
+
+    /// The rate as tokens in nanoseconds, in lowest terms.
+    pub(crate) const fn in_lowest_terms(&self) -> (u64, u128) {
+        let nanos = self.per_token as u128 * self.unit as u128;
+        let (mut common, mut rest) = (nanos, self.per_unit as u128);
+        while rest != 0 {
+            (common, rest) = (rest, common % rest);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a divisor of a u64 is one")]
+        let common_64 = common as u64;
+        (self.per_unit / common_64, nanos / common)
     }
 }
 
@@ -82,12 +91,12 @@ struct Fraction {
 
 impl Fraction {
     /// The largest fraction that is not above this one and whose denominator is at most
-    /// `largest`; None where that is zero.
+    /// `largest`, in lowest terms.
     ///
     /// A walk down the Stern-Brocot tree in whole runs, as in the continued fraction. `low` and
     /// `high` are neighbours around the value all the way, so when the next mediant's
     /// denominator is too large, `low` is the best from below.
-    fn largest_below(self, largest: u128) -> Option<Self> {
+    fn largest_below(self, largest: u128) -> Self {
         let (mut low, mut high) = ((0_u128, 1_u128), (1_u128, 0_u128));
         loop {
             // How far low can go towards high and stay at or below the value:
@@ -115,7 +124,21 @@ impl Fraction {
                 break;
             }
         }
-        (low.0 > 0).then_some(Self { num: low.0, den: low.1 })
+        Self { num: low.0, den: low.1 }
+    }
+
+    /// Credits per token, credits per unit and nanoseconds per unit, for a rate that a fraction
+    /// with a denominator of at most `largest` does not come near.
+    ///
+    /// A token is `largest` credits. In `2^31` ns come `z` credits, perhaps not a whole number. If
+    /// `z >= 1`, the unit is the time for `floor(z)` credits, else for one, rounded up to whole
+    /// nanoseconds. That is at least `2^30` of them, so rounding up costs less than one part in
+    /// `2^30`; and the unit is about 2 s at most, or a small part of the time for a token.
+    fn in_larger_units(self, largest: u128) -> (u128, u128, u128) {
+        // Does not overflow: as the fraction is not near, num * largest < 2^32 * den < 2^91.
+        let per_unit = (((self.num * largest) << MAX_SHIFT) / self.den).max(1);
+        let unit = (per_unit * self.den).div_ceil(self.num * largest);
+        (largest, per_unit, unit)
     }
 
     fn equals(self, other: Self) -> bool {

@@ -13,6 +13,8 @@
 //!   in use:  1 | hash (31 bits)          free:  0 | next free slot + 1, or 0 (31 bits)
 //! ```
 
+use core::mem;
+
 use crate::sync::{AppendVec, AtomicU32, AtomicU128, CachePadded, Ordering};
 
 /// The most slots that can be numbered.
@@ -72,6 +74,31 @@ pub(crate) struct Slots {
     max: u32,
 }
 
+/// A slot whose bucket is not in the map yet: freed when it is dropped, also by a panic of the
+/// user's key, unless the bucket takes it over.
+#[must_use]
+pub(crate) struct Claim<'s> {
+    slots: &'s Slots,
+    slot: Slot,
+}
+
+impl Claim<'_> {
+    pub(crate) const fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// The bucket is in the map: the slot is its own now.
+    pub(crate) fn hand_over(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.slots.free(self.slot);
+    }
+}
+
 impl Slots {
     pub(crate) fn new(max: u32) -> Self {
         Self {
@@ -103,16 +130,13 @@ impl Slots {
 
     /// Claims a slot for a bucket that is about to be inserted: a free one, else a new one; None
     /// if all `max` are in use.
-    pub(crate) fn claim(&self, tag: Tag) -> Option<Slot> {
-        let slot = match self.pop() {
-            Some(slot) => {
-                self.reuse(slot, tag);
-                slot
-            }
-            None => self.grow(tag)?,
+    pub(crate) fn claim(&self, tag: Tag) -> Option<Claim<'_>> {
+        let claim = match self.pop() {
+            Some(slot) => self.reuse(slot, tag),
+            None => Claim { slots: self, slot: self.grow(tag)? },
         };
         self.in_use.fetch_add(1, Ordering::Relaxed);
-        Some(slot)
+        Some(claim)
     }
 
     /// Frees the slot of a bucket that is not in the map (any more).
@@ -122,12 +146,13 @@ impl Slots {
     }
 
     /// Gives a slot whose bucket has left the map to another one, without freeing it in between.
-    pub(crate) fn reuse(&self, slot: Slot, tag: Tag) {
+    pub(crate) fn reuse(&self, slot: Slot, tag: Tag) -> Claim<'_> {
         if let Some(word) = self.word(slot) {
             // Relaxed: a hand that reads it early finds no bucket of this slot in the map and goes
             // on; the map's own synchronization publishes the bucket.
             word.store(IN_USE | tag.get(), Ordering::Relaxed);
         }
+        Claim { slots: self, slot }
     }
 
     /// Moves the hand on by one slot, and tells which bucket to look for there; None if the slot

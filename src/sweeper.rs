@@ -3,7 +3,7 @@
 use core::hash::Hash;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::limiter::RateLimiter;
 /// limiter was dropped is the message, and it wakes the sweeper at once.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
-    alive: OnceLock<Sender<()>>,
+    alive: Mutex<Option<Sender<()>>>,
 }
 
 impl<K, C, S> RateLimiter<K, C, S>
@@ -24,7 +24,8 @@ where
     S: Send + Sync + 'static,
 {
     /// Starts a thread that [sweeps](Self::sweep) after each `interval` (of at least 1 ms) until
-    /// the last `Arc` of the limiter is dropped. A second call changes nothing.
+    /// the last `Arc` of the limiter is dropped, which ends it at once. A second call changes
+    /// nothing, not even the interval.
     ///
     /// Optional: new keys tidy the table as they come. It frees memory in idle times.
     ///
@@ -40,10 +41,11 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn start_sweeper(self: &Arc<Self>, interval: Duration) -> io::Result<()> {
-        let (alive, end) = mpsc::channel();
-        if self.sweeper.alive.set(alive).is_err() {
+        let mut running = self.sweeper.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_some() {
             return Ok(());
         }
+        let (alive, end) = mpsc::channel();
         let interval = interval.max(Duration::from_millis(1));
         // Weak: the sweeper keeps the limiter alive only while it sweeps.
         let limiter = Arc::downgrade(self);
@@ -53,6 +55,7 @@ where
                 limiter.sweep();
             }
         })?;
+        *running = Some(alive);
         Ok(())
     }
 }

@@ -8,6 +8,9 @@ pub(crate) use portable_atomic::AtomicU128;
 #[cfg(feature = "std")]
 pub(crate) use boxcar::Vec as AppendVec;
 #[cfg(feature = "std")]
-pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64};
+pub(crate) use core::sync::atomic::AtomicU32;
 #[cfg(feature = "std")]
 pub(crate) use crossbeam_utils::CachePadded;
+// Not core's: some 32-bit targets have none.
+#[cfg(feature = "std")]
+pub(crate) use portable_atomic::AtomicU64;

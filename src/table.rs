@@ -30,7 +30,7 @@ use crate::key_map::{Found, KeyMap, Pinned};
 use crate::limits::{EXAMINED_PER_INSERT, EXAMINED_WHEN_FULL};
 use crate::overflow::Overflow;
 use crate::rate::Rate;
-use crate::slots::{Slot, Slots, Tag};
+use crate::slots::{Claim, Slot, Slots, Tag};
 use crate::state::Level;
 use crate::sync::{AtomicU64, CachePadded, Ordering};
 
@@ -91,25 +91,28 @@ impl<K: Hash + Eq> Table<K> {
         }
     }
 
-    /// Gives the price back, and tells the level after it; None if the key has no bucket in use.
-    pub(crate) fn refund<Q>(&self, key: &Q, request: Request<'_>) -> Option<Level>
+    /// Gives the price back, and tells the level after it.
+    pub(crate) fn refund<Q>(&self, key: &Q, request: Request<'_>) -> Level
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
+        let Request { rate, price, now, hash } = request;
         let pinned = self.map.pin();
-        let found = pinned.get(Tag::new(request.hash), key)?;
-        found.cell().refund(request.rate, request.price, request.now)
+        let found = pinned.get(Tag::new(hash), key);
+        let level = found.and_then(|found| found.cell().refund(rate, price, now));
+        level.unwrap_or_else(|| self.start(rate, now))
     }
 
-    /// The key's level as it was last counted; None if it has no bucket in use. Writes nothing.
-    pub(crate) fn level<Q>(&self, key: &Q, hash: u64) -> Option<Level>
+    /// The key's level as it was last counted, or as it would begin. Writes nothing.
+    pub(crate) fn level<Q>(&self, key: &Q, hash: u64, rate: &Rate, now: u64) -> Level
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         let pinned = self.map.pin();
-        pinned.get(Tag::new(hash), key)?.cell().level()
+        let level = pinned.get(Tag::new(hash), key).and_then(|found| found.cell().level());
+        level.unwrap_or_else(|| self.start(rate, now))
     }
 
     /// Drops the key's bucket whatever it holds; false if it has none.
@@ -146,6 +149,11 @@ impl<K: Hash + Eq> Table<K> {
         self.overflow
     }
 
+    /// What a bucket that is made at this instant begins with.
+    fn start(&self, rate: &Rate, now: u64) -> Level {
+        rate.start(now.max(self.floor()))
+    }
+
     fn floor(&self) -> u64 {
         // Relaxed: the raise that this must see happened before, by way of the mark (Release to
         // Acquire on the word) and the map (removal to insertion to look-up).
@@ -176,15 +184,15 @@ impl<K: Hash + Eq> Table<K> {
                 self.tidy(pinned, slot, tag, request.rate, request.now);
             }
         }
-        let slot = match self.slots.claim(tag) {
-            Some(slot) => slot,
+        let claim = match self.slots.claim(tag) {
+            Some(claim) => claim,
             None => match self.make_room(pinned, request) {
-                Ok(slot) => slot,
+                Ok(claim) => claim,
                 Err(soonest) => return ControlFlow::Break(self.overflowed(request, soonest)),
             },
         };
-        if !pinned.insert(K::from(key.to_owned()), tag, slot) {
-            self.slots.free(slot);
+        if pinned.insert(K::from(key.to_owned()), tag, claim.slot()) {
+            claim.hand_over();
         }
         ControlFlow::Continue(())
     }
@@ -192,7 +200,11 @@ impl<K: Hash + Eq> Table<K> {
     /// Finds a slot when all are in use, by retiring a full bucket or, under
     /// [`Overflow::Forget`], the one closest to full. Else gives the least tick at which one of
     /// the buckets it looked at is full.
-    fn make_room(&self, pinned: &Pinned<'_, K>, request: Request<'_>) -> Result<Slot, Option<u64>> {
+    fn make_room(
+        &self,
+        pinned: &Pinned<'_, K>,
+        request: Request<'_>,
+    ) -> Result<Claim<'_>, Option<u64>> {
         let Request { rate, now, hash, .. } = request;
         let tag = Tag::new(hash);
         let mut soonest = None;
@@ -203,8 +215,7 @@ impl<K: Hash + Eq> Table<K> {
             match found.cell().retire_if_full(rate, now, |tick| self.raise_floor(tick)) {
                 Retire::Retired => {
                     if pinned.remove_retired(slot, old_tag) {
-                        self.slots.reuse(slot, tag);
-                        return Ok(slot);
+                        return Ok(self.slots.reuse(slot, tag));
                     }
                 }
                 Retire::InUse(level) => {
@@ -220,12 +231,12 @@ impl<K: Hash + Eq> Table<K> {
         if let (Overflow::Forget, Some((_, found))) = (self.overflow, fullest) {
             found.cell().retire(now, |tick| self.raise_floor(tick));
             if pinned.remove_retired(found.slot(), found.tag()) {
-                self.slots.reuse(found.slot(), tag);
-                return Ok(found.slot());
+                return Ok(self.slots.reuse(found.slot(), tag));
             }
         }
-        // Somebody may have made room meanwhile.
-        self.slots.claim(tag).ok_or(soonest)
+        // Somebody may have made room meanwhile. If no bucket was seen in use, all were about to be.
+        let empty = Level { credits: 0, tick: now };
+        self.slots.claim(tag).ok_or_else(|| soonest.or(rate.due(empty, rate.capacity)))
     }
 
     /// The decision about a new key without a bucket of its own.

@@ -1,10 +1,10 @@
 //! A clock that tests move.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::sync::{AtomicU64, Ordering};
 use crate::timestamp::Timestamp;
 
 /// A clock for tests that moves only when told. Clones share the time.

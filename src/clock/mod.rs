@@ -21,8 +21,9 @@ pub use {manual::ManualClock, monotonic::MonotonicClock};
 /// A monotonic clock.
 ///
 /// A limiter reads it once per decision. It should not go back, but nothing is minted if it does:
-/// a reading before a bucket's own tick counts as that tick. Never implement it on wall-clock
-/// time, which operators and time servers set.
+/// a reading before a bucket's own tick counts as that tick. After a reading from the future,
+/// buckets that were asked then, and new ones, get no refill until the clock reaches that instant.
+/// So never implement it on wall-clock time, which operators and time servers set.
 ///
 /// ```
 /// use tollgate::{Clock, Timestamp};
@@ -43,6 +44,14 @@ pub trait Clock {
 }
 
 impl<C: Clock + ?Sized> Clock for &C {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+}
+
+#[cfg(feature = "std")]
+impl<C: Clock + ?Sized> Clock for std::boxed::Box<C> {
     #[inline]
     fn now(&self) -> Timestamp {
         (**self).now()

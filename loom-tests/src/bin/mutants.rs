@@ -172,8 +172,8 @@ const MUTANTS: &[Mutant] = &[
         model: "pollers_lose_nothing",
         edits: &[(
             "src/rate.rs",
-            "let wanted = Fraction { num: u128::from(tokens) << shift, den: u128::from(period) };",
-            "let wanted = Fraction { num: 1 << shift, den: u128::from(period / tokens) };",
+            "Fraction { num: u128::from(tokens), den: u128::from(period) }",
+            "Fraction { num: 1, den: u128::from(period / tokens) }",
         )],
     },
     Mutant {
@@ -282,7 +282,7 @@ const MUTANTS: &[Mutant] = &[
         }",
             "self.slots.free(found.slot());
         if !pinned.remove_retired(found.slot(), found.tag()) {
-            self.slots.claim(found.tag());
+            self.slots.claim(found.tag()).map(|claim| claim.hand_over());
         }",
         )],
     },
@@ -292,10 +292,11 @@ const MUTANTS: &[Mutant] = &[
         model: "insert_against_insert",
         edits: &[(
             TABLE,
-            "if !pinned.insert(K::from(key.to_owned()), tag, slot) {
-            self.slots.free(slot);
+            "if pinned.insert(K::from(key.to_owned()), tag, claim.slot()) {
+            claim.hand_over();
         }",
-            "pinned.insert(K::from(key.to_owned()), tag, slot);",
+            "pinned.insert(K::from(key.to_owned()), tag, claim.slot());
+        claim.hand_over();",
         )],
     },
     Mutant {

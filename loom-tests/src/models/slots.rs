@@ -7,8 +7,12 @@ use loom::thread;
 use super::explore;
 use crate::slots::{Slot, Slots, Tag};
 
-fn tag(n: u64) -> Tag {
-    Tag::new(n << 33)
+/// Claims a slot and keeps it.
+fn claim(slots: &Slots, tag: u64) -> Option<Slot> {
+    let claim = slots.claim(Tag::new(tag << 33))?;
+    let slot = claim.slot();
+    claim.hand_over();
+    Some(slot)
 }
 
 /// Three threads, two slots: claims and frees in all orders.
@@ -16,8 +20,8 @@ fn tag(n: u64) -> Tag {
 fn claim_against_free() {
     explore("claim_against_free", Some(3), || {
         let slots = Arc::new(Slots::new(2));
-        let first = slots.claim(tag(1)).unwrap();
-        let second = slots.claim(tag(2)).unwrap();
+        let first = claim(&slots, 1).unwrap();
+        let second = claim(&slots, 2).unwrap();
         slots.free(first);
         let others: Vec<_> = [None, Some(second)]
             .into_iter()
@@ -27,15 +31,15 @@ fn claim_against_free() {
                     if let Some(slot) = owned {
                         slots.free(slot);
                     }
-                    let claimed = slots.claim(tag(3));
+                    let claimed = claim(&slots, 3);
                     if let Some(slot) = claimed {
                         slots.free(slot);
                     }
-                    slots.claim(tag(4))
+                    claim(&slots, 4)
                 })
             })
             .collect();
-        let mine = slots.claim(tag(5));
+        let mine = claim(&slots, 5);
         let claimed: Vec<_> =
             others.into_iter().filter_map(|other| other.join().unwrap()).chain(mine).collect();
         assert!(slots.in_use() <= 2);
@@ -46,8 +50,8 @@ fn claim_against_free() {
         }
         // Whatever is not owned can be had.
         for _ in claimed.len()..2 {
-            assert!(slots.claim(tag(6)).is_some(), "a slot was lost");
+            assert!(claim(&slots, 6).is_some(), "a slot was lost");
         }
-        assert!(slots.claim(tag(7)).is_none());
+        assert!(claim(&slots, 7).is_none());
     });
 }
