@@ -20,10 +20,11 @@ use crate::timestamp::Timestamp;
 /// All calls take `&self` and may be made from any number of threads: share it by reference or
 /// [`Arc`](std::sync::Arc). A decision for a known key is one clock reading, one hash, one lookup
 /// and one compare-and-swap (none if it is denied); it takes no lock, allocates nothing and waits
-/// for nobody.
+/// for nobody. (A thread's first call registers the thread, once.)
 ///
-/// `K` is the key type. Calls take any borrowed form of it, such as `&str` for `String` or
-/// `Arc<str>`; the key is made owned only when it is new. `C` is the [`Clock`], `S` the hasher.
+/// `K` is the key type: name it, as in `RateLimiter::<String>::new(..)`. Calls take any borrowed form
+/// of it, such as `&str` for `String` or `Arc<str>` (`K: Borrow<Q>`); the key is made owned, by way of
+/// `K: From<Q::Owned>`, only when it is new. `C` is the [`Clock`], `S` the hasher.
 ///
 /// One limiter lives on one time line: its clock's, or that of the instants that are passed to the
 /// `_at` calls. Do not mix the two unless they are the same.
@@ -112,7 +113,8 @@ impl<K: Hash + Eq, C, S> RateLimiter<K, C, S> {
 }
 
 impl<K: Hash + Eq, C: Clock, S> RateLimiter<K, C, S> {
-    /// Drops every bucket that is full, which changes no decision, and tells how many.
+    /// Drops every bucket that is full, which changes no decision (except with [`Quota::initial`]
+    /// below the capacity, as that says), and tells how many.
     ///
     /// Never necessary: each new key tidies two others. It frees memory when new keys have stopped
     /// coming. O(slots ever used at once); others go on meanwhile.
