@@ -30,7 +30,7 @@ pub(crate) enum Acquire {
 pub(crate) enum Retire {
     /// This call retired it, or it was retired already: take it out of the map.
     Retired,
-    /// It is in use; so full is it at this instant.
+    /// It is in use; so full it was at the instant of the question.
     InUse(Level),
     /// A thread has just put it into the map and is about to use it.
     Fresh,
@@ -105,16 +105,18 @@ impl StateCell {
         })
     }
 
-    /// Retires the bucket if it is full at `now`. `raise_floor` is called before the mark is set.
+    /// Retires the bucket if it was full already `idle` nanoseconds before `now`. `raise_floor` is
+    /// called before the mark is set.
     pub(crate) fn retire_if_full(
         &self,
         rate: &Rate,
         now: u64,
+        idle: u64,
         raise_floor: impl Fn(u64),
     ) -> Retire {
         self.update(|state| match state {
-            State::Live(level) => {
-                let level = rate.refill(level, now);
+            State::Live(before) => {
+                let level = rate.refill(before, now.saturating_sub(idle));
                 if rate.is_full(level) {
                     raise_floor(now.max(level.tick));
                     Step::Write(State::Retired, Retire::Retired)

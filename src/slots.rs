@@ -66,7 +66,7 @@ impl Top {
 pub(crate) struct Slots {
     words: AppendVec<AtomicU32>,
     free: CachePadded<AtomicU128>,
-    /// Where the hand stands; counts on for ever and is taken modulo the number of slots.
+    /// The slot at which the hand stands.
     hand: CachePadded<AtomicU32>,
     /// Slots that exist or are about to.
     grown: CachePadded<AtomicU32>,
@@ -158,9 +158,11 @@ impl Slots {
     /// Moves the hand on by one slot, and tells which bucket to look for there; None if the slot
     /// is free.
     pub(crate) fn next(&self) -> Option<(Slot, Tag)> {
-        // Relaxed: threads only have to see different numbers.
-        let at = self.hand.fetch_add(1, Ordering::Relaxed);
-        self.look(Slot(at.checked_rem(self.len())?))
+        let len = self.len();
+        let round = |at: u32| Some(if at + 1 < len { at + 1 } else { 0 });
+        // Relaxed: threads only have to see different numbers. It never refuses.
+        let at = self.hand.fetch_update(Ordering::Relaxed, Ordering::Relaxed, round).ok()?;
+        self.look(Slot(at))
     }
 
     /// Which bucket to look for in this slot; None if it is free.

@@ -27,7 +27,7 @@ use std::boxed::Box;
 use crate::cell::{Retire, StateCell};
 use crate::decision::{Decision, Reason, RetryAfter};
 use crate::key_map::{Found, KeyMap, Pinned};
-use crate::limits::{EXAMINED_PER_INSERT, EXAMINED_WHEN_FULL};
+use crate::limits::{EXAMINED_PER_INSERT, EXAMINED_WHEN_FULL, IDLE};
 use crate::overflow::Overflow;
 use crate::rate::Rate;
 use crate::slots::{Claim, Slot, Slots, Tag};
@@ -131,9 +131,7 @@ impl<K: Hash + Eq> Table<K> {
     /// Retires every bucket that is full, and tells how many.
     pub(crate) fn sweep(&self, rate: &Rate, now: u64) -> usize {
         let slots = (0..self.slots.len()).filter_map(|slot| self.slots.look(Slot(slot)));
-        // A pin for each bucket, not one for all: a long pin would keep the memory of every
-        // bucket that anybody removes meanwhile.
-        slots.filter(|&(slot, tag)| self.tidy(&self.map.pin(), slot, tag, rate, now)).count()
+        slots.filter(|&bucket| self.tidy(bucket, rate, now, least_idle(rate))).count()
     }
 
     /// Buckets in the map, or about to be.
@@ -180,8 +178,8 @@ impl<K: Hash + Eq> Table<K> {
     {
         let tag = Tag::new(request.hash);
         for _ in 0..EXAMINED_PER_INSERT {
-            if let Some((slot, tag)) = self.slots.next() {
-                self.tidy(pinned, slot, tag, request.rate, request.now);
+            if let Some(bucket) = self.slots.next() {
+                self.tidy(bucket, request.rate, request.now, IDLE);
             }
         }
         let claim = match self.slots.claim(tag) {
@@ -199,7 +197,7 @@ impl<K: Hash + Eq> Table<K> {
 
     /// Finds a slot when all are in use, by retiring a full bucket or, under
     /// [`Overflow::Forget`], the one closest to full. Else gives the least tick at which one of
-    /// the buckets it looked at is full.
+    /// the buckets it looked at can be retired.
     fn make_room(
         &self,
         pinned: &Pinned<'_, K>,
@@ -207,19 +205,20 @@ impl<K: Hash + Eq> Table<K> {
     ) -> Result<Claim<'_>, Option<u64>> {
         let Request { rate, now, hash, .. } = request;
         let tag = Tag::new(hash);
+        let idle = least_idle(rate);
         let mut soonest = None;
         let mut fullest: Option<(Level, Found<'_>)> = None;
         for _ in 0..EXAMINED_WHEN_FULL.min(self.slots.len()) {
             let Some((slot, old_tag)) = self.slots.next() else { continue };
             let Some(found) = pinned.get_slot(slot, old_tag) else { continue };
-            match found.cell().retire_if_full(rate, now, |tick| self.raise_floor(tick)) {
+            match found.cell().retire_if_full(rate, now, idle, |tick| self.raise_floor(tick)) {
                 Retire::Retired => {
                     if pinned.remove_retired(slot, old_tag) {
                         return Ok(self.slots.reuse(slot, tag));
                     }
                 }
                 Retire::InUse(level) => {
-                    let full = rate.due(level, rate.capacity);
+                    let full = rate.due(level, rate.capacity).map(|due| due.saturating_add(idle));
                     soonest = soonest.into_iter().chain(full).min();
                     if fullest.as_ref().is_none_or(|(most, _)| level.credits > most.credits) {
                         fullest = Some((level, found));
@@ -254,13 +253,16 @@ impl<K: Hash + Eq> Table<K> {
             .unwrap_or_else(|| Decision::table_full(RetryAfter::until(soonest, now)))
     }
 
-    /// Retires the bucket of this slot if it is full, and tells whether.
-    fn tidy(&self, pinned: &Pinned<'_, K>, slot: Slot, tag: Tag, rate: &Rate, now: u64) -> bool {
+    /// Retires the bucket of this slot if it has been full for so long; tells whether.
+    fn tidy(&self, (slot, tag): (Slot, Tag), rate: &Rate, now: u64, idle: u64) -> bool {
+        // A pin of its own: in a sweep, one pin for all would keep the memory of every bucket that
+        // anybody removes meanwhile.
+        let pinned = self.map.pin();
         let Some(found) = pinned.get_slot(slot, tag) else { return false };
-        let retire = found.cell().retire_if_full(rate, now, |tick| self.raise_floor(tick));
+        let retire = found.cell().retire_if_full(rate, now, idle, |tick| self.raise_floor(tick));
         let is_retired = retire == Retire::Retired;
         if is_retired {
-            self.unlink(pinned, &found);
+            self.unlink(&pinned, &found);
         }
         is_retired
     }
@@ -272,4 +274,12 @@ impl<K: Hash + Eq> Table<K> {
             self.slots.free(found.slot());
         }
     }
+}
+
+/// How long a bucket must have been full to be retired by a sweep or for want of room.
+///
+/// Where a new bucket starts full, it is the same as a full one: not at all. Where it starts with
+/// less, whoever was told when to come back shall find what he was promised, if he is not late.
+const fn least_idle(rate: &Rate) -> u64 {
+    if rate.initial < rate.capacity { IDLE } else { 0 }
 }

@@ -336,8 +336,10 @@ fn g1_no_overselling_to_a_stale_reader_after_retirement() {
         if by_sweep {
             assert_eq!(limiter.sweep_at(at(10 * SECOND)), 1);
         } else {
+            // In passing, a bucket is retired when it has been full for a minute.
+            let later = if max_keys == 1 { 10 * SECOND } else { 10 * SECOND + MINUTE };
             // With room for one bucket only, the other key must leave again.
-            assert!(limiter.try_acquire_at(&Key(2), 1, at(10 * SECOND)).unwrap().is_allowed());
+            assert!(limiter.try_acquire_at(&Key(2), 1, at(later)).unwrap().is_allowed());
             assert_eq!(limiter.len(), 1, "the bucket was retired");
             if max_keys == 1 {
                 limiter.remove_at(&Key(2), at(10 * SECOND));
@@ -1165,7 +1167,6 @@ fn g9_retirement_hands_no_limited_key_a_full_bucket() {
 /// A bucket that starts with less than its capacity is not the same when it is new as when it is
 /// full: if it is retired when it is full, who obeyed his wait can be sent away again, and again.
 #[test]
-#[ignore = "broken as of now: a full bucket is retired although a new one starts with less"]
 fn g9_retirement_is_invisible_where_new_buckets_are_not_full() {
     let quota = Quota::per_second(1).unwrap().initial(0).unwrap();
     let limiter = limiter(quota, 10);

@@ -14,6 +14,7 @@
 
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::hint;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError, Weak};
@@ -301,6 +302,44 @@ fn a_flood_of_unique_keys_stays_in_bounds_when_new_keys_share() {
 fn a_flood_of_unique_keys_stays_in_bounds_when_old_keys_are_forgotten() {
     let _alone = alone();
     assert!(flood(SMALL, slow(), Overflow::Forget) > SMALL / 2);
+}
+
+/// Two keys, two threads, room for one: over and over, both at the same moment.
+#[test]
+fn a_race_for_the_last_room_has_one_winner() {
+    let _alone = alone();
+    let quota = Quota::per_second(1).unwrap();
+    let limiters: Vec<RateLimiter<u64, ManualClock>> = (0..10_000 * SCALE.min(4))
+        .map(|_| RateLimiter::builder(quota).max_keys(1).clock(ManualClock::new()).build().unwrap())
+        .collect();
+    let arrived = AtomicU64::new(0);
+    let admitted: usize = in_threads(0..2, |thread| {
+        let both_at = |round: u64| {
+            arrived.fetch_add(1, Ordering::Relaxed);
+            let mut spins = 0_u32;
+            while arrived.load(Ordering::Relaxed) < 2 * (round + 1) {
+                spins += 1;
+                if spins % 1_000 == 0 {
+                    thread::yield_now();
+                }
+                hint::spin_loop();
+            }
+            // Who came last is ahead by the time that the news takes to the other core.
+            for _ in 0..round * (1 + 6 * thread) % 61 {
+                hint::spin_loop();
+            }
+        };
+        let races = (0..).zip(&limiters);
+        let wins = races.filter(|(round, limiter)| {
+            both_at(*round);
+            limiter.try_acquire(&thread).is_allowed()
+        });
+        wins.count()
+    })
+    .into_iter()
+    .sum();
+    assert!(limiters.iter().all(|limiter| limiter.len() == 1));
+    assert_eq!(admitted, limiters.len());
 }
 
 // ---------------------------------------------------------------------------------------------

@@ -2,3 +2,4 @@
 
 pub(crate) const EXAMINED_PER_INSERT: u32 = 1;
 pub(crate) const EXAMINED_WHEN_FULL: u32 = 2;
+pub(crate) const IDLE: u64 = 0;

@@ -103,13 +103,13 @@ const MUTANTS: &[Mutant] = &[
             (
                 CELL,
                 "        self.update(|state| match state {
-            State::Live(level) => {
-                let level = rate.refill(level, now);
+            State::Live(before) => {
+                let level = rate.refill(before, now.saturating_sub(idle));
                 if rate.is_full(level) {
                     raise_floor(now.max(level.tick));",
                 "        let outcome = self.update(|state| match state {
-            State::Live(level) => {
-                let level = rate.refill(level, now);
+            State::Live(before) => {
+                let level = rate.refill(before, now.saturating_sub(idle));
                 if rate.is_full(level) {",
             ),
             (
