@@ -960,9 +960,9 @@ mod housekeeping {
                 clock.advance(Duration::from_millis(100));
                 assert!(limiter.try_acquire(&key).is_allowed());
             }
-            // A stranger in each round: it tidies, and finds nothing idle but strangers.
+            // A stranger in each round tidies, and must leave the hundred alone.
             assert!(limiter.try_acquire(&(1_000 + round)).is_allowed());
-            assert!((100..=114).contains(&limiter.len()), "{} buckets", limiter.len());
+            assert!((100..=120).contains(&limiter.len()), "{} buckets", limiter.len());
         }
     }
 
