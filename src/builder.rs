@@ -1,5 +1,6 @@
 //! How a limiter is put together.
 
+use core::fmt;
 use core::hash::{BuildHasher, Hash};
 use core::marker::PhantomData;
 use std::hash::RandomState;
@@ -30,7 +31,7 @@ pub(crate) const MAX_SHARED: usize = 1 << 20;
 /// assert_eq!(limiter.max_keys(), 50_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder<K, C = MonotonicClock, S = RandomState> {
     quota: Quota,
@@ -120,5 +121,16 @@ impl<K, C, S> Builder<K, C, S> {
         }
         let table = Table::new(max_keys, self.overflow, self.shared_buckets);
         Ok(RateLimiter::assemble(self.quota, self.clock, self.hasher, table))
+    }
+}
+
+impl<K, C, S> fmt::Debug for Builder<K, C, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("quota", &self.quota)
+            .field("max_keys", &self.max_keys)
+            .field("overflow", &self.overflow)
+            .field("shared_buckets", &self.shared_buckets)
+            .finish_non_exhaustive()
     }
 }

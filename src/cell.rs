@@ -28,8 +28,10 @@ pub(crate) enum Acquire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Retire {
-    /// This call retired it, or it was retired already: take it out of the map.
-    Retired,
+    /// This call retired it: take it out of the map.
+    Marked,
+    /// It was retired already: help to take it out of the map.
+    Already,
     /// It is in use; so full it was at the instant of the question.
     InUse(Level),
     /// A thread has just put it into the map and is about to use it.
@@ -55,9 +57,9 @@ impl StateCell {
 
     /// Takes `price` credits at `now`, if they are there.
     ///
-    /// `floor` is asked only when the bucket was seen fresh. It gives the latest tick at which any
-    /// bucket was retired: a bucket begins no earlier, so that a caller with a stale clock cannot
-    /// begin a second bucket in the past of one that its key has already had.
+    /// `floor` is asked only when the bucket was seen fresh. It gives the latest tick at which a
+    /// retired bucket was full: a bucket begins no earlier, so that a caller with a stale clock
+    /// cannot begin a second bucket in the past of one that its key has already had.
     #[inline]
     pub(crate) fn acquire(
         &self,
@@ -106,7 +108,7 @@ impl StateCell {
     }
 
     /// Retires the bucket if it was full already `idle` nanoseconds before `now`. `raise_floor` is
-    /// called before the mark is set.
+    /// called before the mark is set, with the tick at which the bucket became full.
     pub(crate) fn retire_if_full(
         &self,
         rate: &Rate,
@@ -118,30 +120,28 @@ impl StateCell {
             State::Live(before) => {
                 let level = rate.refill(before, now.saturating_sub(idle));
                 if rate.is_full(level) {
-                    raise_floor(now.max(level.tick));
-                    Step::Write(State::Retired, Retire::Retired)
+                    raise_floor(rate.due(before, rate.capacity).unwrap_or(0).max(before.tick));
+                    Step::Write(State::Retired, Retire::Marked)
                 } else {
                     Step::Keep(Retire::InUse(level))
                 }
             }
             State::Fresh => Step::Keep(Retire::Fresh),
-            State::Retired => Step::Keep(Retire::Retired),
+            State::Retired => Step::Keep(Retire::Already),
         })
     }
 
-    /// Retires the bucket whatever it holds. `raise_floor` is called before the mark is set.
-    pub(crate) fn retire(&self, now: u64, raise_floor: impl Fn(u64)) {
+    /// Retires the bucket whatever it holds; false if it was retired already. `raise_floor` is
+    /// called before the mark is set, with the bucket's tick.
+    pub(crate) fn retire(&self, raise_floor: impl Fn(u64)) -> bool {
         self.update(|state| match state {
             State::Live(level) => {
-                raise_floor(now.max(level.tick));
-                Step::Write(State::Retired, ())
+                raise_floor(level.tick);
+                Step::Write(State::Retired, true)
             }
-            State::Fresh => {
-                raise_floor(now);
-                Step::Write(State::Retired, ())
-            }
-            State::Retired => Step::Keep(()),
-        });
+            State::Fresh => Step::Write(State::Retired, true),
+            State::Retired => Step::Keep(false),
+        })
     }
 
     pub(crate) fn is_retired(&self) -> bool {

@@ -303,16 +303,7 @@ impl<K: Hash + Eq, C: Clock, S: BuildHasher> RateLimiter<K, C, S> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.remove_at(key, self.clock.now())
-    }
-
-    /// As [`remove`](Self::remove), at the caller's time: the new bucket begins no earlier.
-    pub fn remove_at<Q>(&self, key: &Q, now: Timestamp) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.table.remove(key, self.hasher.hash_one(key), now.as_nanos())
+        self.table.remove(key, self.hasher.hash_one(key))
     }
 
     #[inline]

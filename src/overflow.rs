@@ -34,7 +34,9 @@ pub enum Overflow {
     /// it has got a bucket of its own, from that: at most twice its quota. A key can be denied
     /// because of what its neighbours spent.
     Share,
-    /// Of the buckets that were looked at, the one closest to full is dropped to make room.
+    /// Of the buckets that were looked at, the one closest to full is dropped to make room. (If
+    /// another thread takes that very bucket at the same moment, the new key is denied as by
+    /// [`Deny`](Self::Deny).)
     ///
     /// May oversell: a dropped key that returns starts with a new bucket, and so gains what its
     /// old one lacked, at most one capacity each time it is dropped. Who can send many keys can

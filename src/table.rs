@@ -7,14 +7,14 @@
 //! spend from a bucket that another has just removed, while a third inserts a new, full one. So a
 //! bucket leaves in this order, and comes in this order:
 //!
-//! 1. Who retires a bucket raises the *floor* to the present tick, then exchanges the bucket's
-//!    full state for RETIRED. If anybody spent in between, the exchange fails.
+//! 1. Who retires a bucket raises the *floor* to the tick at which it became full, then exchanges
+//!    its state for RETIRED. If anybody spent in between, the exchange fails.
 //! 2. Then the very bucket, known by its slot, is removed from the map. Whoever meets RETIRED
 //!    helps with that and looks the key up again. The one whose removal succeeded frees the slot.
 //! 3. A new bucket is inserted FRESH, without a tick. Whoever spends from it first stamps it with
 //!    the later of its own clock reading and the floor, read after it saw FRESH in the map.
 //!
-//! By 3, a caller whose clock reading is from before its key's last bucket was retired cannot
+//! By 3, a caller whose clock reading is from before its key's last bucket was full again cannot
 //! begin a second one in the past. The floor it reads is high enough, because the bucket that it
 //! found FRESH could be inserted only after the old one was removed, which came after the mark,
 //! which came after the raise.
@@ -37,7 +37,7 @@ use crate::sync::{AtomicU64, CachePadded, Ordering};
 pub(crate) struct Table<K> {
     map: KeyMap<K>,
     slots: Slots,
-    /// The latest tick at which any bucket was retired.
+    /// The latest tick at which a retired bucket was full.
     floor: CachePadded<AtomicU64>,
     overflow: Overflow,
     /// The overflow buckets of [`Overflow::Share`]; else empty.
@@ -116,16 +116,16 @@ impl<K: Hash + Eq> Table<K> {
     }
 
     /// Drops the key's bucket whatever it holds; false if it has none.
-    pub(crate) fn remove<Q>(&self, key: &Q, hash: u64, now: u64) -> bool
+    pub(crate) fn remove<Q>(&self, key: &Q, hash: u64) -> bool
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         let pinned = self.map.pin();
         let Some(found) = pinned.get(Tag::new(hash), key) else { return false };
-        found.cell().retire(now, |tick| self.raise_floor(tick));
+        let is_mine = found.cell().retire(|tick| self.raise_floor(tick));
         self.unlink(&pinned, &found);
-        true
+        is_mine
     }
 
     /// Retires every bucket that is full, and tells how many.
@@ -212,7 +212,7 @@ impl<K: Hash + Eq> Table<K> {
             let Some((slot, old_tag)) = self.slots.next() else { continue };
             let Some(found) = pinned.get_slot(slot, old_tag) else { continue };
             match found.cell().retire_if_full(rate, now, idle, |tick| self.raise_floor(tick)) {
-                Retire::Retired => {
+                Retire::Marked | Retire::Already => {
                     if pinned.remove_retired(slot, old_tag) {
                         return Ok(self.slots.reuse(slot, tag));
                     }
@@ -228,7 +228,7 @@ impl<K: Hash + Eq> Table<K> {
             }
         }
         if let (Overflow::Forget, Some((_, found))) = (self.overflow, fullest) {
-            found.cell().retire(now, |tick| self.raise_floor(tick));
+            found.cell().retire(|tick| self.raise_floor(tick));
             if pinned.remove_retired(found.slot(), found.tag()) {
                 return Ok(self.slots.reuse(found.slot(), tag));
             }
@@ -260,11 +260,10 @@ impl<K: Hash + Eq> Table<K> {
         let pinned = self.map.pin();
         let Some(found) = pinned.get_slot(slot, tag) else { return false };
         let retire = found.cell().retire_if_full(rate, now, idle, |tick| self.raise_floor(tick));
-        let is_retired = retire == Retire::Retired;
-        if is_retired {
+        if let Retire::Marked | Retire::Already = retire {
             self.unlink(&pinned, &found);
         }
-        is_retired
+        retire == Retire::Marked
     }
 
     /// Takes a retired bucket out of the map and frees its slot, unless another thread does.

@@ -206,7 +206,7 @@ mod keys {
             assert_eq!(limiter.refund($one, 1), Ok(1));
             assert_eq!(limiter.refund_at($one, 1, at(0)), Ok(2));
             assert!(limiter.remove($one));
-            assert!(!limiter.remove_at($one, at(0)));
+            assert!(!limiter.remove($one));
             assert_eq!(limiter.len(), 1);
         }};
     }

@@ -178,10 +178,13 @@ impl Reference {
         }
     }
 
-    /// Forgets everything but that the next use begins no earlier than this one has come.
-    pub(crate) fn begin_again(&mut self, now: u64) {
-        let tick = self.level.take().map_or(now, |level| level.tick);
-        self.floor = self.floor.max(now).max(tick);
+    /// Forgets everything but that the next use begins no earlier than this one was last counted,
+    /// and if it has become full, no earlier than that.
+    pub(crate) fn begin_again(&mut self, is_full: bool) {
+        let Some(Level { tick, .. }) = self.level else { return };
+        let rest = if is_full { self.wait_for(&self.capacity, tick).unwrap_or(0) } else { 0 };
+        self.level = None;
+        self.floor = self.floor.max(tick + rest);
     }
 }
 

@@ -51,13 +51,7 @@ const MUTANTS: &[Mutant] = &[
         fault: "trap 2: a full bucket is removed without the RETIRED mark",
         model: "acquire_against_retire",
         edits: &[
-            (
-                CELL,
-                "raise_floor(now.max(level.tick));
-                    Step::Write(State::Retired, Retire::Retired)",
-                "raise_floor(now.max(level.tick));
-                    Step::Keep(Retire::Retired)",
-            ),
+            (CELL, "Step::Write(State::Retired, Retire::Marked)", "Step::Keep(Retire::Marked)"),
             (
                 MAP,
                 "version[index].cell.is_retired().then(|| version.remove(index))",
@@ -106,7 +100,7 @@ const MUTANTS: &[Mutant] = &[
             State::Live(before) => {
                 let level = rate.refill(before, now.saturating_sub(idle));
                 if rate.is_full(level) {
-                    raise_floor(now.max(level.tick));",
+                    raise_floor(rate.due(before, rate.capacity).unwrap_or(0).max(before.tick));",
                 "        let outcome = self.update(|state| match state {
             State::Live(before) => {
                 let level = rate.refill(before, now.saturating_sub(idle));
@@ -115,17 +109,27 @@ const MUTANTS: &[Mutant] = &[
             (
                 CELL,
                 "            State::Fresh => Step::Keep(Retire::Fresh),
-            State::Retired => Step::Keep(Retire::Retired),
+            State::Retired => Step::Keep(Retire::Already),
         })",
                 "            State::Fresh => Step::Keep(Retire::Fresh),
-            State::Retired => Step::Keep(Retire::Retired),
+            State::Retired => Step::Keep(Retire::Already),
         });
-        if outcome == Retire::Retired {
+        if outcome == Retire::Marked {
             raise_floor(now);
         }
         outcome",
             ),
         ],
+    },
+    Mutant {
+        name: "floor_at_the_last_spending",
+        fault: "trap 3: the next bucket may begin when the last one was not full yet",
+        model: "stale_reader_re_creates",
+        edits: &[(
+            CELL,
+            "raise_floor(rate.due(before, rate.capacity).unwrap_or(0).max(before.tick));",
+            "raise_floor(before.tick);",
+        )],
     },
     Mutant {
         name: "two_steps",
@@ -343,7 +347,7 @@ const MUTANTS: &[Mutant] = &[
         model: "forget_at_the_bound",
         edits: &[(
             TABLE,
-            "found.cell().retire(now, |tick| self.raise_floor(tick));
+            "found.cell().retire(|tick| self.raise_floor(tick));
             if pinned.remove_retired(found.slot(), found.tag()) {",
             "{",
         )],

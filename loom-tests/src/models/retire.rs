@@ -85,7 +85,7 @@ fn remove_against_acquire() {
         let spender = world.spawn(|world| {
             world.acquire(0);
         });
-        let removed = world.subject.remove_at(&0, crate::Timestamp::from_nanos(5));
+        let removed = world.subject.remove(&0);
         assert!(removed);
         spender.join().unwrap();
         world.acquire(0);
