@@ -113,10 +113,11 @@ impl<K: Hash + Eq, C, S> RateLimiter<K, C, S> {
 }
 
 impl<K: Hash + Eq, C: Clock, S> RateLimiter<K, C, S> {
-    /// Drops every bucket that is full, which changes no decision (except with [`Quota::initial`]
-    /// below the capacity, as that says), and tells how many.
+    /// Drops every bucket that is full, which changes no decision, and tells how many. (With
+    /// [`Quota::initial`] below the capacity, every bucket that has been full for a minute.)
     ///
-    /// Never necessary: each new key tidies two others. It frees memory when new keys have stopped
+    /// Never necessary: each new key looks at two others, and drops them if they have been full
+    /// for a minute. It frees memory when new keys have stopped
     /// coming. O(slots ever used at once); others go on meanwhile.
     ///
     /// ```

@@ -187,9 +187,9 @@ impl Quota {
 
     /// The same quota with new buckets that start with `tokens` instead of full.
     ///
-    /// A keyed limiter retires a bucket that has become full again. If its key returns, the new
-    /// bucket starts with `tokens` like any other: that can admit less than the old bucket would
-    /// have, never more.
+    /// A keyed limiter may retire a bucket when it has been full for a minute. If its key returns
+    /// after that, the new bucket starts with `tokens` like any other: that can admit less than the
+    /// old bucket would have, never more.
     ///
     /// # Errors
     /// `tokens` must be from 0 to the capacity.

@@ -22,8 +22,8 @@ pub use {manual::ManualClock, monotonic::MonotonicClock};
 ///
 /// A limiter reads it once per decision. It should not go back, but nothing is minted if it does:
 /// a reading before a bucket's own tick counts as that tick. After a reading from the future,
-/// buckets that were asked then, and new ones, get no refill until the clock reaches that instant.
-/// So never implement it on wall-clock time, which operators and time servers set.
+/// the keys that were asked then get no refill until the clock reaches that instant. So never
+/// implement it on wall-clock time, which operators and time servers set.
 ///
 /// ```
 /// use tollgate::{Clock, Timestamp};
