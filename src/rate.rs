@@ -150,6 +150,6 @@ impl Fraction {
         // (this - other) / this < 2^-30, cleared of denominators.
         let whole = self.num * other.den;
         let missing = whole - other.num * self.den;
-        missing < whole >> PRECISION_BITS || missing == 0
+        missing < whole.div_ceil(1 << PRECISION_BITS)
     }
 }

@@ -9,17 +9,20 @@
 //! does not see.
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::hash::Hash;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loom::sync::atomic::{AtomicUsize as LoomUsize, Ordering};
+use loom::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cell::StateCell;
 use crate::slots::{Slot, Tag};
 
-/// The most entries that any map has held since a model set this to zero.
-pub(crate) static PEAK: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// The most entries that the map of this model has held. (All of a model's threads run on one
+    /// thread of the system; other models run on others.)
+    pub(crate) static PEAK: Cell<usize> = const { Cell::new(0) };
+}
 
 struct Entry<K> {
     slot: Slot,
@@ -31,7 +34,7 @@ struct Entry<K> {
 type Version<K> = Vec<Arc<Entry<K>>>;
 
 pub(crate) struct KeyMap<K> {
-    present: LoomUsize,
+    present: AtomicUsize,
     versions: Mutex<Vec<Version<K>>>,
 }
 
@@ -69,7 +72,7 @@ impl Found<'_> {
 
 impl<K: Hash + Eq> KeyMap<K> {
     pub(crate) fn new() -> Self {
-        Self { present: LoomUsize::new(0), versions: Mutex::new(vec![Vec::new()]) }
+        Self { present: AtomicUsize::new(0), versions: Mutex::new(vec![Vec::new()]) }
     }
 
     pub(crate) fn pin(&self) -> Pinned<'_, K> {
@@ -96,7 +99,7 @@ impl<K: Hash + Eq> KeyMap<K> {
             let next = self.add_version(version);
             match self.present.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    PEAK.fetch_max(len, Ordering::SeqCst);
+                    PEAK.set(PEAK.get().max(len));
                     return Some(outcome);
                 }
                 Err(newer) => seen = newer,

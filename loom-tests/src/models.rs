@@ -128,7 +128,7 @@ impl World<Limiter> {
     }
 
     fn overflowing(overflow: Overflow, quota: Quota, max_keys: usize, now: u64) -> Arc<Self> {
-        crate::key_map::PEAK.store(0, Ordering::SeqCst);
+        crate::key_map::PEAK.set(0);
         Self::of(limiter(quota, max_keys, overflow, now))
     }
 
@@ -142,7 +142,7 @@ impl World<Limiter> {
 
     /// G8, at every moment so far.
     fn check_bound(&self) {
-        let peak = crate::key_map::PEAK.load(Ordering::SeqCst);
+        let peak = crate::key_map::PEAK.get();
         assert!(peak <= self.subject.max_keys(), "G8: {peak} buckets");
         assert!(self.len() <= self.subject.max_keys(), "G8: len");
     }
