@@ -22,18 +22,16 @@ async fn main() -> Result<(), Error> {
     // Frees the memory of clients that have gone, also when no new ones come.
     limiter.start_sweeper(Duration::from_secs(60))?;
 
-    match std::env::args().nth(1) {
-        Some(address) => listen(TcpListener::bind(address).await?, limiter).await,
-        None => {
-            let listener = TcpListener::bind("127.0.0.1:0").await?;
-            let address = listener.local_addr()?;
-            tokio::spawn(listen(listener, limiter));
-            for number in 1..=8 {
-                println!("request {number}: {}", get(address).await?);
-            }
-            Ok(())
-        }
+    if let Some(address) = std::env::args().nth(1) {
+        return listen(TcpListener::bind(address).await?, limiter).await;
     }
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(listen(listener, limiter));
+    for number in 1..=8 {
+        println!("request {number}: {}", get(address).await?);
+    }
+    Ok(())
 }
 
 async fn listen(listener: TcpListener, limiter: Arc<RateLimiter<IpAddr>>) -> Result<(), Error> {

@@ -244,7 +244,7 @@ pub enum Reason {
     /// The key is new, and the limiter holds `max_keys` buckets of which none could be retired.
     TableFull,
     /// The key is new, the limiter is full, and the overflow bucket that the key shares with
-    /// others under [`Overflow::Share`](crate::Overflow::Share) holds fewer tokens than the cost.
+    /// others under `Overflow::Share` holds fewer tokens than the cost.
     SharedSpent,
 }
 

@@ -147,7 +147,7 @@ impl Quota {
     /// [`RetryAfter::Never`](crate::RetryAfter::Never).
     ///
     /// A spent bucket is never full again, so it is never retired: a keyed limiter keeps it until
-    /// it is [removed](crate::RateLimiter::remove).
+    /// it is removed (`RateLimiter::remove`).
     ///
     /// # Errors
     /// `tokens` must be from 1 to [`MAX_TOKENS`](Self::MAX_TOKENS).
